@@ -22,7 +22,7 @@ VAULTS_PREFIX = "v/"
 AFTER_ANY_KEY = "\x7f"
 """Sorts after every character that a key can hold."""
 BEFORE_ANY_KEY = " "
-"""Sorts before every character that a key can hold: a key and this character come right after the key."""
+"""Sorts before every character that a key can hold: a key with this character behind it sorts right after the key itself."""
 
 
 def check_key(key: str) -> str:

@@ -20,9 +20,9 @@ LIST_LIMIT_MAX = 1000
 """Keys in one page."""
 WAIT_SECONDS_MAX = 60.0
 HELD_WAIT_SECONDS_MAX = 900.0
-"""A wait that stays one response, which says from time to time that it goes on."""
+"""The longest wait that stays one response and shows from time to time that it goes on."""
 HELD_WAIT_BEAT_SECONDS_MAX = 45.0
-"""How often it says so: more often than proxies and routers end connections on which nothing comes."""
+"""It shows that at least this often: before proxies and routers end a connection on which nothing comes."""
 WAIT_TOKEN_ORIGINS_MAX = 32
 """Relay processes that a wait token can name: 16 that serve, and as many that stopped recently."""
 WAIT_TOKEN_CHARS_MAX = 36 * WAIT_TOKEN_ORIGINS_MAX

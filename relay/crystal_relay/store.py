@@ -282,14 +282,14 @@ async def renew(store: Store) -> None:
 
 @runtime_checkable
 class HoldingStore(Protocol):
-    """A store whose waits can last for long, and show meanwhile that somebody is there."""
+    """A store whose waits can last for long and show meanwhile that they go on."""
 
     async def hold(self, prefix: str, *, token: str, timeout: float, heard: Callable[[], None]) -> str:
         """As `Store.wait`, for up to `HELD_WAIT_SECONDS_MAX`. `heard` is called each time the store says that it still waits,
         and would hear of any write.
 
         A store that holds no waits returns `token` after at most `WAIT_SECONDS_MAX`, and calls nothing. Raises StoreUnavailable
-        also if the store falls silent for longer.
+        also if the store falls silent.
         """
         ...
 

@@ -46,8 +46,8 @@ class Lane:
     """A fixed number of threads with one bounded queue of calls."""
 
     def __init__(self, name: str, *, threads: int, pending_max: int, together: int = 1) -> None:
-        """`together`: of the calls to `run` in one turn of the loop, so many go to one thread. For short calls: waking a
-        thread for each would cost as much."""
+        """`together`: so many calls to `run` in one turn of the loop go to one thread. For short calls: waking a thread for
+        each would cost as much."""
         self._pending_max = pending_max
         self._pending = 0
         self._closed = False
@@ -100,7 +100,7 @@ class Lane:
         self._queue.put([self._admitted(delivery, call, report, owed=False)])
 
     def close(self) -> None:
-        """Run the queued calls, then end the threads. Blocks. Of `run`, no caller is left that waits."""
+        """Run the queued calls, then end the threads. Blocks. No caller of `run` may be waiting any more."""
         self._closed = True
         for _ in self._threads:
             self._queue.put(None)

@@ -347,7 +347,7 @@ async def _answers(
                 name: value for name, value in reply.headers.items() if name not in ("date", "x-request-id")
             }
             text = reply.body.replace(member.device.encode(), b"device")
-            # The count that a write begins may find it or not (see `usage`).
+            # The count that a write starts may include that write or not (see `usage`).
             text = re.sub(rb"it has \d objects of any number and \d{4} bytes", b"it has so many", text)
             answers.append((method, what.replace(member.device, "device"), reply.status, shown, text))
             await relay.usage.counted()

@@ -187,7 +187,7 @@ async def test_a_held_wait_is_ended_by_a_write_at_another_process_and_by_losing_
         wait = await held(token)
         one.wire.cut()
         other.wire.cut()
-        await other.store.put_new("v/a/devlog/0", b"x")  # of it the other one notices that the line is cut
+        await other.store.put_new("v/a/devlog/0", b"x")  # the other one notices by it that the line is cut
         assert await asyncio.wait_for(wait, 10) == token
         one.wire.mend()
         other.wire.mend()

@@ -57,7 +57,7 @@ class RawConnection:
             return RawReply(int(lines[0].split()[1]), headers, await self._reader.readexactly(size))
 
     async def until(self, end: bytes) -> bytes:
-        """What comes, up to these bytes and with them."""
+        """What comes, up to and including these bytes."""
         return await self._reader.readuntil(end)
 
     async def is_closed(self, within: float) -> bool:

@@ -159,8 +159,8 @@ def matching(
 ) -> Postings:
     """Return what matches an FTS5 expression and meets a condition on `rowid`, and how often its terms are in each.
 
-    With `newest`, only so many of them: if fewer are `expected`, all are read, upwards, for which FTS5 takes two thirds of the
-    time of reading downwards. With `each`, the times are for `of_each`, of at most `bm25.COUNTED_EACH_MAX` terms.
+    With `newest`, only so many of the newest: if fewer are `expected`, all are read, upwards, for which FTS5 takes two thirds
+    of the time of reading downwards. With `each`, the times are for `of_each`, of at most `bm25.COUNTED_EACH_MAX` terms.
     """
     times = "crystal_times_of_each" if each else "crystal_times"
     where = f" AND {condition}" if condition else ""

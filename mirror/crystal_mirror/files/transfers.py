@@ -75,7 +75,8 @@ _WINDOW_BYTES = 3584 * 1024
 _SENT_BYTES = 2 * 1024 * 1024
 """Sealed parts that are sent together: while they are on their way, the next ones are read."""
 _UNSHRUNK_PARTS, _UNTRIED_PARTS = 4, 8
-"""After so many parts in a row that compression did not make smaller, one of so many is tried, until one gets smaller."""
+"""After the first number of parts in a row that compression did not make smaller, one of the second number is tried, until one
+gets smaller."""
 _TOLD_BYTES = 512 * 1024
 """After so much was read, progress is told, and what is on its way may go on."""
 WINDOW_PARTS = 512

@@ -48,7 +48,7 @@ LISTED_MS = 120 * 1000
 LIST_NOTED_MS = 3600 * 1000
 """For so long after a process noted a look at that list, it notes no further one: a disk at rest is left alone."""
 LIST_PAGE = 1000
-"""62 KB on the wire."""
+"""Slots: 62 KB on the wire."""
 LIST_PAGE_AT_REST = 16
 """In a round that takes the relay's word that nothing was written (``membership/unchanged.py``)."""
 FINDINGS_MAX = 1000

@@ -172,7 +172,7 @@ class Runner:
         """``embedder`` None: for flows that need no vectors. ``on_embedded`` is called with the number of texts embedded.
 
         ``on_unembedded`` is called with the reason why optional vectors were not made; without it, that ends a flow. ``poll``
-        answers ``Poll`` with what is known, or by what it is given, which asks the store.
+        answers ``Poll`` from what is known, or by calling its last argument, which asks the store.
         """
         self._store = store
         self._condemner = condemner_of(store)

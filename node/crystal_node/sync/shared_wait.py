@@ -31,17 +31,17 @@ they hear of each other's writes within milliseconds."""
 
 HELD_SECONDS = HELD_WAIT_SECONDS_MAX
 HEARD_SECONDS = 60.0
-"""A held wait of which nothing was heard for so long says nothing any more."""
+"""A held wait of which nothing was heard for so long no longer shows that nothing was written."""
 POLLS_SECONDS = 3600.0
 """Polls are used for so long where no blank of a held wait arrives in time."""
 POLLS_AFTER_BREAK_SECONDS = 300.0
 """And for so long after a held wait broke off: the relay stopped, or the network changed."""
 _SILENT_SHARE = 0.9
-"""A held wait that was not heard of, and broke off before this share of ``HEARD_SECONDS``, did not break off by its silence."""
+"""A held wait that was not heard of, and broke off before this share of ``HEARD_SECONDS``, was not ended for its silence."""
 _BLANK_SECONDS_MIN = 35.0
-"""Before, no blank is due. A relay that holds no waits answers later."""
+"""Before that no blank is due. A relay that holds no waits answers later."""
 _CLOCKS_SECONDS = 5.0
-"""By so much a relay's clock may be faster, over ``HELD_SECONDS``."""
+"""How much faster than ours a relay's clock may be, over ``HELD_SECONDS``."""
 
 Wait = Callable[[str, str | None, float], Awaitable[str]]
 """Prefix, token and seconds of a store's long-poll."""
@@ -94,7 +94,7 @@ class SharedWait:
         if self._poll is None or self._poll.done() or time.monotonic() - self._heard_at > HEARD_SECONDS:
             return None
         if abs(now_ms() - self._heard_ms) > HEARD_SECONDS * 1000:
-            return None  # this machine slept, which the other clock does not count everywhere
+            return None  # this machine slept, and on some systems the other clock stood still meanwhile
         return self._vault
 
     async def _wait(self, prefix: str, token: str | None, seconds: float) -> str:
@@ -160,7 +160,7 @@ class SharedWait:
             soon = HEARD_SECONDS * _SILENT_SHARE if fresh is None else _BLANK_SECONDS_MIN
             broke = was_heard or lasted < soon
             self._polls_until = began + lasted + (POLLS_AFTER_BREAK_SECONDS if broke else POLLS_SECONDS)
-        # Asked at once, a relay that is there says whether anything was written; one that is not is noticed soon.
+        # Asked at once: a relay that can be reached says whether anything was written, and one that cannot is noticed soon.
         return await self._wait(self._root, vault, 0) if fresh is None else fresh
 
     def _heard(self) -> None:

@@ -76,11 +76,11 @@ from crystal_relay.wire import (
 CALLS_MAX = 16
 """Concurrent calls; further ones queue. Waits, and objects being read, have further connections."""
 OLDER_WAIT_SECONDS = 50.0
-"""How long a relay waits that holds no waits."""
+"""How long an older relay, which holds no waits, is asked to wait."""
 REPLY_JSON_BYTES_MAX = 1024 * 1024
 """Well above a page of 1,000 keys of 256 characters."""
 HELD_REPLY_BYTES_MAX = 8 * 1024
-"""Of the answer to a held wait: its blanks, of which 25 are usual, and a token."""
+"""Of the answer to a held wait: its blanks, about 20 as a rule, and a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ class HttpStore(VaultCalls):
         patience: float | None = None,
         heard: Callable[[], None] | None = None,
     ) -> Reply:
-        """Ask and parse the answer. `patience`: seconds without a byte, the idle time if None. `heard` is called at each blank
+        """Ask and parse the answer. `patience`: seconds without a byte, the idle time if None. `heard` is called for each blank
         before the answer."""
         headers = self._token_header() if headers is None else headers
         content = None if body is None else msgspec.json.encode(body)

@@ -30,7 +30,7 @@ async def limited_body(
     sender: str = "the relay",
     heard: Callable[[], None] | None = None,
 ) -> bytes:
-    """The body of a small response. Raises BadReply beyond the limit. `heard` is called as long as only blanks have come."""
+    """The body of a small response. Raises BadReply beyond the limit. `heard` is called for each piece while all are blank."""
     text, only_blanks = bytearray(), True
     async with aclosing(_raw(response, sender)) as pieces:
         async for piece in pieces:

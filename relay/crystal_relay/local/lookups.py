@@ -33,7 +33,7 @@ class Lookups:
         self._readers = readers
         self._asked: list[tuple[str, _Answer]] = []
         self._running = 0
-        """Batches."""
+        """Batches under way."""
         self._finished = asyncio.Event()
 
     async def ask(self, delivery: Delivery, key: str) -> Found:
@@ -85,7 +85,7 @@ class Lookups:
     def _find(self, keys: list[str]) -> list[Found | RelayError]:
         """Look up a batch in a reader thread. A failure affects only its own key."""
         rows: Rows | None = None
-        with suppress(Exception):  # what fails with one of them is found out one by one
+        with suppress(Exception):  # if any of them fails, each is looked up by itself
             rows = self._rows.select_rows(keys)
         return list(self._find_each(keys, rows))
 

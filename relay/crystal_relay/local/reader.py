@@ -26,7 +26,7 @@ _LIST_JSON = """
     SELECT count(*), CAST(group_concat(substr(key, ?) || '","size":' || size, '},{"key":"') AS BLOB) FROM (
       SELECT key, size FROM object WHERE key >= ? AND key < ? ORDER BY key LIMIT ?
     )"""
-"""What stands between the first key and the end of the last object. Keys have no character that JSON escapes."""
+"""The count, and the text from the first key to the end of the last object. Keys have no character that JSON escapes."""
 _BETWEEN = b'},{"key":"'
 _LISTED = msgspec.json.Decoder(list[Listed])
 REREADS_MAX = 5
@@ -34,7 +34,7 @@ REREADS_MAX = 5
 
 
 Row: TypeAlias = tuple[int, str | None, bytes]
-"""Size, the name of a file, or else the bytes."""
+"""Size; then the name of a file, or None and the bytes."""
 Rows: TypeAlias = dict[str, Row]
 
 
@@ -59,7 +59,7 @@ class RowReader:
     def look_up(self, key: str, rows: Rows | None) -> tuple[int, bytes | BinaryIO] | None:
         """Size, and the bytes or an open file; None if there is no such object. Raises StoreDamaged, apsw.Error, OSError.
 
-        `rows`: what was selected just now, with this key."""
+        `rows`: what was just selected for this key, perhaps with others; None: nothing yet."""
         for _ in range(REREADS_MAX):
             row = (self.select_rows((key,)) if rows is None else rows).get(key)
             if row is None:
@@ -115,5 +115,6 @@ class RowReader:
 
 
 def _range(prefix: str, after: str) -> tuple[str, str]:
-    """Where the keys with a prefix after a key begin, and where they end. SQLite compares each key with one of them only."""
+    """Bounds of the keys with a prefix that come after a key. There is one lower bound: with two, SQLite would read from
+    the one and compare each key with the other."""
     return max(prefix, after + BEFORE_ANY_KEY), prefix + AFTER_ANY_KEY

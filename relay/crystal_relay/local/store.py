@@ -236,7 +236,7 @@ class LocalStore:
     def _write(
         self, change: RowChange, key: str, size: int, body: bytes | None, file: str | None
     ) -> asyncio.Future[None]:
-        """Begin it. To be awaited where it is called: a frame that keeps the future would be kept by its error."""
+        """Begin a write. To be awaited where it is called: a frame that keeps the future would be kept by its error."""
         loop = self._deliver().loop
         write = Write(change, key, size, body, file)
         try:

@@ -235,9 +235,9 @@ class Relay:
         try:
             identity = await device_of_header(header, self.registry, vault, self.rates, scope)
             identity.require_prefix(asked.prefix.removeprefix(vault_prefix(vault)))
-            # With no time it is the same token only then (§R3.8-3). It is another one if anything was just written, too.
+            # With `timeout=0` it is the same token only then (§R3.8-3). It is another one also if something was just written.
             return await self._store.wait(asked.prefix, token=asked.token, timeout=0) == asked.token
-        except RelayError:  # §R3.8-5: asked again, it is told
+        except RelayError:  # §R3.8-5: the next request gets the error
             return False
 
     async def condemn(self, request: Request) -> Response:

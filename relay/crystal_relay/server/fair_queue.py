@@ -73,7 +73,7 @@ class FairQueue(Generic[Item]):
         self._number = 0
         self._prune_at = _PRUNE_MIN
         self._spare: _Flow[Item] | None = None
-        """A flow that was dropped: the next one need not be made."""
+        """A flow that was dropped, to be used again for the next one."""
         self.running = 0
         self.waiting = 0
 

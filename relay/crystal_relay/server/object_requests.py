@@ -216,7 +216,7 @@ class ObjectCycle(RequestResponseCycle):
         self.on_response = connection.on_response_complete
         self.message_event = Happening(is_set=True)  # type: ignore[assignment]
         self.body = body  # type: ignore[assignment]
-        # Of an attribute that comes later, the first one in a process excepted, the dictionary would grow by 0.8 KB.
+        # Set here: an attribute that is added later makes the dictionary 0.8 KB larger, in all but a process's first object.
         self.chunked_encoding = None
 
     def run_rest(self, rest: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:

@@ -63,7 +63,7 @@ def head_of(scope: Scope) -> Head:
 
 
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Head:
-    """Of all headers those that the relay reads. Raises BadRequest if one of them is repeated, but for preferences."""
+    """Of all headers those that the relay reads. Raises BadRequest if one other than `Prefer` is repeated."""
     head: Head = {}
     for name, value in headers:
         if name in _COUNTED:
@@ -146,7 +146,7 @@ def seconds(text: str) -> float:
 
 
 def preferred_wait(head: Head) -> float:
-    """Seconds of `Prefer: wait=` (RFC 7240). 0 without: a preference that is not understood is no error."""
+    """Seconds of `Prefer: wait=` (RFC 7240). 0 without it: a preference that is not understood is no error."""
     match = _PREFERRED_WAIT.match(head.get(b"prefer", b""))
     return 0.0 if match is None else float(match[1])
 

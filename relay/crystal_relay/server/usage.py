@@ -7,8 +7,8 @@ have added an eighth of the quota, and when it is full: soon after a deletion, e
 Tolerance: a process accepts writes until it has counted the vault. It does not know what other processes wrote since its last
 count: with n processes a vault can exceed its quota by up to (n - 1) eighths, and by objects that arrive during a listing or
 are in flight when the last one is admitted; the next count finds them. One that is committed before a listing and reported
-after it counts twice until then. Large bodies count from their beginning. Overwritten cursors count each time, until the vault
-is counted again.
+after it counts twice until the next. Large bodies count from their beginning. Overwritten cursors count each time, until the
+vault is counted again.
 """
 
 import asyncio
@@ -114,7 +114,7 @@ class _Count:
 
 
 class _Arriving:
-    """An object that arrives, as a context manager: its bytes count for its vault and for all, as far as these are counted."""
+    """An arriving object, as a context manager: its bytes count for its vault and for all vaults, where these are counted."""
 
     __slots__ = ("_of_all", "_of_vault", "_size")
 
@@ -187,7 +187,7 @@ class Usage:
             self._consider(vault, size, count, vital=vital)
 
     def arriving(self, vault: str, size: int) -> "_Arriving":
-        """Count an admitted object while it arrives, within it, so that concurrent writes cannot exceed the quota."""
+        """Count an admitted object within the `with`, while it arrives, so that concurrent writes cannot exceed the quota."""
         of_all = None if self._cap is None else self._cap._counts.get(ALL_VAULTS)  # noqa: SLF001  its own kind
         return _Arriving(self._counts.get(vault), of_all, size)
 

@@ -2,7 +2,7 @@
 
 A sleeping wait costs a connection and its memory. Both are shared, so devices beyond their limit are refused.
 
-A held wait is one response for many minutes. It begins as any other; when nothing was written for a while, the head of the
+A held wait is one response for many minutes. It begins as any other; if nothing is written for a while, the head of the
 answer goes out, then a blank now and then, and at the end the JSON, which may begin with blanks.
 """
 
@@ -28,12 +28,12 @@ from crystal_relay.store import Store
 from crystal_relay.wire import WaitReply
 
 WAITS_OF_DEVICE_MAX = 64
-"""Concurrent waits. A device needs one; those of its lost connections end within a minute, or where nothing shows that they
-are lost within a quarter of an hour (§R9-5)."""
+"""Concurrent waits. A device needs one; those of its lost connections end within a minute or, where nothing shows that they
+are lost, within a quarter of an hour (§R9-5)."""
 WAITS_OF_VAULT_MAX = 512
 RETRY_SECONDS = 10.0
 BEAT_SECONDS = HELD_WAIT_BEAT_SECONDS_MAX
-_random = random.Random()  # noqa: S311  (nobody is to be surprised)
+_random = random.Random()  # noqa: S311  (spreads waits, guards nothing)
 _BEAT_SECONDS_SHARE_MIN = 0.9
 """Waits that began together, as after a restart, do not stay together."""
 UNACKNOWLEDGED_MS_MAX = 60_000
@@ -69,7 +69,7 @@ class _Connection(Protocol):
 
 
 class Waits:
-    """The sleeping long polls. A stopping relay ends them all, since it would wait for many minutes."""
+    """The sleeping long polls. A stopping relay ends them all, instead of waiting for many minutes."""
 
     def __init__(self) -> None:
         self._sleeping: set[asyncio.Timeout] = set()
@@ -121,7 +121,7 @@ class Waits:
         exchange: tuple[Scope, Receive, Send],
     ) -> None:
         """Answer a held wait. `goes_on`: whether the device may still wait so, and is sure to be woken by any write. Raises as
-        `race`, and before the head is sent what the store raises."""
+        `race` and, before the head is sent, what the store raises."""
         scope, receive, send = exchange
         loop, prefix, token = asyncio.get_running_loop(), asked.prefix, asked.token
         ends = loop.time() + asked.held

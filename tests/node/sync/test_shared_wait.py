@@ -329,7 +329,7 @@ async def test_while_a_held_wait_stands_a_round_asks_only_once_whether_anything_
     for _ in range(2):
         assert await device.waits.poll("", token, ask) == token
     assert asked == 6
-    # Of a connection that says nothing any more it does not know whether it is there.
+    # It cannot know whether a connection that has fallen silent is still there.
     relay.is_deaf = True
     with monkeypatch.context() as short:
         short.setattr(shared_wait, "HEARD_SECONDS", _SECONDS / 10)

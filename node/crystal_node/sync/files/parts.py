@@ -94,7 +94,7 @@ class Cutter:
 
 
 def _hashed(pieces: Iterable[bytes]) -> Iterator[FilePart]:
-    """The parts that these are, in order. They are hashed in a thread, which needs no lock of the interpreter for it."""
+    """The parts that these pieces are, in order. A thread hashes them, without the interpreter's lock."""
     waiting: deque[Future[list[FilePart]]] = deque()
     group: list[bytes] = []
     held = 0

@@ -22,7 +22,7 @@ def change(relay: RelayProcess, vault: str, goes: Callable[[str], bool]) -> list
 def lose_files(relay: RelayProcess, vault: str, goes: Callable[[str], bool]) -> list[str]:
     """Loses the files of the objects whose key is so, not the rows that tell of them. Returns those keys.
 
-    Few objects are large enough for a file of their own; before, each of these gets one.
+    Few objects are large enough for a file of their own, so all are first written to files.
     """
     relay.stop()
     try:

@@ -24,9 +24,11 @@ from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import clock_time, iso, printable
 from crystal_node.device.device import Device
+from crystal_node.sync.device_target import DeviceTarget
+from crystal_node.sync.files_loop import FilesLoop
 from crystal_node.sync.job_context import JobContext
 from crystal_node.sync.syncer import Syncer
-from crystal_node.sync.watch import DeviceTarget, FilesLoop, Watch, WatchTimes
+from crystal_node.sync.watch import Watch, WatchTimes
 from crystal_relay.store import renew
 
 if TYPE_CHECKING:

@@ -10,12 +10,15 @@ MOST_SECONDS = 600.0
 _JITTER = 0.25
 
 
+Uniform = Callable[[float, float], float]
+
+
 class Backoff:
     """Counts failures in a row. ``uniform(a, b)`` returns a random number between its arguments."""
 
     def __init__(
         self,
-        uniform: Callable[[float, float], float],
+        uniform: Uniform,
         *,
         first: float = FIRST_SECONDS,
         most: float = MOST_SECONDS,

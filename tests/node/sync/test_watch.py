@@ -18,8 +18,9 @@ from crystal_node.base.changes import HAS_INOTIFY, ChangeTimes
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.events import WatchEvent
 from crystal_node.device.device import Device
+from crystal_node.sync.files_loop import FilesLoop
 from crystal_node.sync.syncer import Syncer
-from crystal_node.sync.watch import FilesLoop, Watch, WatchTimes
+from crystal_node.sync.watch import Watch, WatchTimes
 
 _TIMES = WatchTimes(
     files=ChangeTimes(poll=0.5, settle=0.02, burst=0.1), long_poll=5.0, safety_round=60.0, stop_grace=2.0

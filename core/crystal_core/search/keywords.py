@@ -48,6 +48,8 @@ LISTED_FOR_ONE_INDEXED = 100
 """Indexing one text (15 µs) takes as long as listing this many chunks that hold a word (0.15 µs each)."""
 COUNTED_MAX = 4
 """A word estimated to be in this many times `RANKED_MAX` chunks is not counted up to that bound, nor is a phrase."""
+UPWARDS_MAX = 4
+"""What holds all of several words is read to its end only if the rarest is in at most this many times what is ranked."""
 LARGE = 250_000
 """Chunks from which on FTS5's own ranking of phrases costs more than `crystal_rank`, and words are not counted completely."""
 COUNTS_KEPT = 4096
@@ -153,8 +155,11 @@ def best_matches(
 
     def add_newest(words: Sequence[str], held: Mapping[str, Postings], ranked_max: int) -> None:
         if postings.at_hand():
-            # As if words stood independently of each other: right within a factor of two where it matters.
-            expected = newest * math.prod(min(holding[word] / newest, 1) for word in words)
+            # As if words stood independently of each other: right within a factor of two where it matters. Some always stand
+            # together (in a footer), and only the rarest is a bound then.
+            bounded = min(holding[word] for word in words) <= UPWARDS_MAX * ranked_max
+            shares = (min(holding[word] / newest, 1) for word in words)
+            expected = newest * math.prod(shares) if bounded else math.inf
             most = ranked_max, limit
             matches.append(_newest(database, words, weights, held, most, expected, restriction))
         else:

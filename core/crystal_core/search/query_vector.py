@@ -1,8 +1,8 @@
 """The query's vector, made while FTS5 lists what holds the words.
 
 A loaded model of this machine computes in C or in a process of its own, and needs the interpreter's lock for a moment only, so
-a thread asks it. A model that has to be loaded and a server that has to be asked are waited for at once: no snapshot of the
-memory is held for that long. See docs/decisions/0126-the-vector-beside-the-words.md.
+a thread asks it. A model that is not loaded and a server that has to be asked are waited for at once: no snapshot of the
+memory is held for that long, unless the model is released just then. See docs/decisions/0126-the-vector-beside-the-words.md.
 """
 
 from collections.abc import Callable

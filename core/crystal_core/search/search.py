@@ -224,19 +224,18 @@ class Searcher:
         # What one role said is no whole turn, and a tool call is none.
         by = By.MESSAGE if scope.role is not None or scope.finds_actions else By(by)
         dates = () if asks_for_now(query) else date_ranges(query, now_ms, zone)
+        vector = None
+        if dates and vector_of is not None:
+            # Dates have filters of their own, which come first: nothing to look up meanwhile, so no snapshot to hold either.
+            vector, note = _waited(vector_of, note)
         end = offset + limit
         bm25.prepare(self._database)
         with self._database.snapshot():
             snippets = Snippets(self._database, query)
             filters = Filters(self._database, scope)
-            # Dates have filters of their own, which come first.
             matches = None if dates else best_matches(self._database, query, LAYERS[0], filters.restriction())
-            vector = None
-            if vector_of is not None:
-                try:
-                    vector = vector_of()
-                except EmbeddingError as error:
-                    note = NOT_EMBEDDED.format(error)
+            if not dates and vector_of is not None:
+                vector, note = _waited(vector_of, note)
             ranking = self._ranking if vector is not None else self._ranking.alone()
             question = _Question(
                 query,
@@ -564,6 +563,16 @@ class Searcher:
             return 0.0
         vectors = np.frombuffer(b"".join(windows), "<f2").reshape(len(windows), -1)
         return int(np.argmax(vectors @ vector)) / len(windows)
+
+
+def _waited(
+    vector_of: "Callable[[], NDArray[np.float32]]", note: str
+) -> "tuple[NDArray[np.float32] | None, str]":
+    """Return the query's vector and the note, or None and why there is none."""
+    try:
+        return vector_of(), note
+    except EmbeddingError as error:
+        return None, NOT_EMBEDDED.format(error)
 
 
 def _passage(hit: Hit) -> str:

@@ -178,19 +178,51 @@ def test_the_newest_are_the_same_in_whichever_direction_the_index_is_read(condit
             assert found[0].times.tolist() == found[1].times.tolist()
 
 
-def test_what_holds_a_rare_phrase_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("footers", "read_to_the_end"), [(60, True), (90, False)])
+def test_words_that_always_stand_together_are_read_to_the_end_only_if_they_are_rare(
+    monkeypatch: pytest.MonkeyPatch, footers: int, read_to_the_end: bool
+) -> None:
+    """As if they were independent, fewer than ten of 300 chunks would hold all three; 20 are ranked."""
+    monkeypatch.setattr(keywords, "RANKED_MAX", 40)
+    monkeypatch.setattr(keywords, "RARE_MAX", 8)
+    replica, footer = new_replica(), "generated with claude code"
+    texts = (f"n{number} {footer if number < footers else 'by hand'}" for number in range(300))
+    apply(replica, *(capture(text, message=text) for text in texts))
+    database, listed = replica.database, list[str]()
+
+    def trace(_: object, statement: str, bindings: Any) -> bool:
+        if "group_concat" in statement and " AND " in str((bindings or ("",))[0]):
+            listed.append(statement)
+        return True
+
+    expected = by_fts5(database, footer, keywords.EVERYTHING, monkeypatch)
+    database.connection.exec_trace = trace
+    same(best_matches(database, footer, LIMIT), expected)
+    assert [" DESC" not in statement for statement in listed] == [read_to_the_end]
+
+
+@pytest.mark.parametrize(
+    ("query", "readings"),
+    [
+        ("word3.word20", ['"word3 word20"']),
+        ("word3.word22 word12.word4 word38", ['"word3 word22"']),
+        # One of them is too common to be listed by itself.
+        ("word3.word21 word12", ['"word3 word21"', '"word3 word21" AND "word12"']),
+    ],
+)
+def test_a_rare_phrase_is_read_in_the_index_once_and_again_only_beside_a_word_that_is_not_listed(
+    monkeypatch: pytest.MonkeyPatch, query: str, readings: list[str]
+) -> None:
     database, other = (filled(":memory:", random.Random(11)).database for _ in range(2))
-    for query in ("word3.word20", "word3.word21 word12", "word3.word22 word12.word4 word38"):
-        expected = by_fts5(other, query, keywords.EVERYTHING, monkeypatch)
-        listed: list[str] = []
-        phrase = '"' + query.split()[0].replace(".", " ") + '"'
+    expected = by_fts5(other, query, keywords.EVERYTHING, monkeypatch)
+    phrase, read = readings[0], list[str]()
 
-        def trace(_: object, statement: str, bindings: Any) -> bool:
-            if "group_concat" in statement and phrase in (bindings or ())[:1]:  # noqa: B023
-                listed.append(statement)  # noqa: B023
-            return True
+    def trace(_: object, statement: str, bindings: Any) -> bool:
+        # The totals of all chunks come with any one row, once for each state of the memory.
+        if "MATCH" in statement and "crystal_totals" not in statement:
+            read.extend(value for value in bindings if phrase in str(value))
+        return True
 
-        database.connection.exec_trace = trace
-        same(best_matches(database, query, LIMIT), expected)
-        database.connection.exec_trace = None
-        assert len(listed) == 1, query
+    database.connection.exec_trace = trace
+    same(best_matches(database, query, LIMIT), expected)
+    assert read == readings

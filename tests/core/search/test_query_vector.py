@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from crystal_core.embed.port import EmbeddingError
 from crystal_core.replica import Replica
 from crystal_core.search.filters import Scope
 from crystal_core.search.hits import Mode
+from crystal_core.search.query_vector import QueryVectors
 from crystal_core.search.search import Searcher
 from tests.core.builders import DAY, NOW, apply, capture, new_replica
 from tests.core.meanings import MeaningEmbedder, set_model
@@ -78,6 +80,34 @@ def test_no_snapshot_is_held_while_a_model_is_loaded_or_a_server_answers(
     embedder = Watched(replica.database, loaded=loaded, in_process=in_process)
     assert Searcher(replica.database, embedder).search("car", now_ms=NOW).mode is Mode.HYBRID
     assert embedder.asked == [("here", False)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_snapshot_is_held_while_a_query_with_dates_waits_for_its_vector(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    embedder = Watched(replica.database)
+    embedder.fails = fails
+    begin, waited = QueryVectors.begin, list[bool]()
+
+    def watched(vectors: QueryVectors, query: str) -> Callable[[], NDArray[np.float32]]:
+        wait = begin(vectors, query)
+
+        def waits() -> NDArray[np.float32]:
+            waited.append(replica.database.in_transaction())
+            return wait()
+
+        return waits
+
+    monkeypatch.setattr(QueryVectors, "begin", watched)
+    searcher = Searcher(replica.database, embedder)
+    for query in ("what did I say yesterday about beans", "beans"):
+        found = searcher.search(query, now_ms=NOW)
+        assert found.hits
+        assert found.mode is (Mode.KEYWORD if fails else Mode.HYBRID)
+        assert found.note == ("the query could not be embedded: the model is not at home" if fails else "")
+    assert waited == [False, True]
+    assert embedder.asked == [("beside", False)] * 2
 
 
 @pytest.mark.parametrize("scope", [Scope(), Scope(role="user"), Scope(since_ms=NOW - 2 * DAY)])

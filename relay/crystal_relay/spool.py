@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from crystal_relay.errors import Busy, RelayError, StoreFull
-from crystal_relay.limits import PIECE_BYTES
+from crystal_relay.limits import KIB, PIECE_BYTES
 from crystal_relay.store import Body, checked_pieces
 from crystal_relay.threads import to_its_end
 
-Writing: TypeAlias = Callable[[Sequence[bytes]], Coroutine[Any, Any, None]]
+Writing: TypeAlias = Callable[[Sequence[bytes | bytearray]], Coroutine[Any, Any, None]]
+COPIED_BYTES_MAX = 32 * KIB
+"""Pieces below this size are copied together: a write for each of them costs more."""
 
 
 class Budget:
@@ -41,14 +43,20 @@ class Budget:
 async def write_arriving(body: Body, write: Writing) -> None:
     """Give the pieces of a body to `write`, some at a time: what is received next arrives while what came before is written.
 
-    `write` is called again only when it has returned, and has returned when this ends, however it does.
+    Small pieces are put together, larger ones are passed on as they are. `write` is called again only when it has returned, and
+    has returned when this ends, however it does.
     """
-    gathered: list[bytes] = []
+    gathered: list[bytes | bytearray] = []
     size = 0
     writing: asyncio.Task[None] | None = None
     try:
         async for piece in checked_pieces(body):
-            gathered.append(piece)
+            if len(piece) >= COPIED_BYTES_MAX:
+                gathered.append(piece)
+            elif gathered and isinstance(gathered[-1], bytearray):
+                gathered[-1] += piece
+            else:
+                gathered.append(bytearray(piece))
             size += len(piece)
             if size >= PIECE_BYTES:
                 if writing is not None:
@@ -75,7 +83,7 @@ def nameless_file(directory: Path | None = None) -> BinaryIO:
         raise no_room(error) from None
 
 
-def write_all(file: BinaryIO, data: bytes) -> None:
+def write_all(file: BinaryIO, data: bytes | bytearray) -> None:
     """Append all of it. Blocks. Raises StoreFull."""
     view = memoryview(data)
     try:

@@ -11,7 +11,7 @@ import pytest
 from crystal_relay.errors import SizeMismatch, StoreFull
 from crystal_relay.limits import PIECE_BYTES
 from crystal_relay.server.object_requests import keep_body
-from crystal_relay.spool import write_arriving
+from crystal_relay.spool import COPIED_BYTES_MAX, write_arriving
 from crystal_relay.store import Body
 
 PIECES = [bytes([number]) * PIECE_BYTES for number in range(6)]
@@ -21,12 +21,12 @@ class Writer:
     """Notes what it is given. Each writing takes a moment."""
 
     def __init__(self, fails_at: int | None = None) -> None:
-        self.written: list[bytes] = []
+        self.written: list[bytes | bytearray] = []
         self.running = 0
         self.begun = asyncio.Event()
         self._fails_at = fails_at
 
-    async def write(self, pieces: Sequence[bytes]) -> None:
+    async def write(self, pieces: Sequence[bytes | bytearray]) -> None:
         assert not self.running, "one at a time"
         self.running += 1
         self.begun.set()
@@ -59,6 +59,18 @@ async def test_pieces_are_written_in_order_while_the_next_ones_arrive() -> None:
     assert len(given) > 2
     await writing
     assert writer.written == [*PIECES, b"rest"]
+
+
+@pytest.mark.parametrize("size", [64, 1448, COPIED_BYTES_MAX - 1])
+async def test_small_pieces_are_put_together_and_larger_ones_passed_on_as_they_are(size: int) -> None:
+    small = [bytes([number % 256]) * size for number in range(3 * PIECE_BYTES // size)]
+    large = bytes(COPIED_BYTES_MAX)
+    writer = Writer()
+    await write_arriving(body_of([*small, large, *small]), writer.write)
+    assert b"".join(writer.written) == b"".join([*small, large, *small])
+    assert len(writer.written) <= 2 * 3 + 3
+    assert max(map(len, writer.written)) < PIECE_BYTES + size
+    assert any(piece is large for piece in writer.written), "not copied"
 
 
 async def test_a_write_that_fails_ends_the_body() -> None:

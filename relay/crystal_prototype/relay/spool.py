@@ -58,7 +58,7 @@ class V1Spool:
 async def _write(file: BinaryIO, body: Body) -> str:
     digest = hashlib.sha256()
 
-    def write(pieces: Sequence[bytes]) -> None:
+    def write(pieces: Sequence[bytes | bytearray]) -> None:
         for piece in pieces:
             digest.update(piece)
             write_all(file, piece)

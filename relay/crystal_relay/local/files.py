@@ -90,7 +90,7 @@ class FileInProgress:
         """Create it. Raises OSError."""
         self._file = FileIO(self._temporary, "xb", opener=_open_private)
 
-    def write(self, pieces: Sequence[bytes]) -> None:
+    def write(self, pieces: Sequence[bytes | bytearray]) -> None:
         """Append. Raises OSError."""
         assert self._file is not None, "begin comes first"
         for piece in pieces:

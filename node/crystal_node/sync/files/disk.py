@@ -24,7 +24,7 @@ from crystal_node.base.file_rules import MARKER_NAME, TreeRules, held_reason
 from crystal_node.sync.files.artefacts import is_as_made, is_made_here, is_superseded_segment
 from crystal_node.sync.files.database import FileDatabase
 from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
-from crystal_node.sync.files.incoming_file import IncomingFile
+from crystal_node.sync.files.incoming_file import FlushFailed, IncomingFile, temporary_name
 from crystal_node.sync.files.marker import Marker, read_marker, verdict, write_marker
 from crystal_node.sync.files.parts import Cutter, read_pieces, read_place
 from crystal_node.sync.files.scan import Scan, closed_above, look, look_in
@@ -34,10 +34,21 @@ FLUSHES_AT_ONCE = 16
 """Files that are made durable side by side: file systems do for many at once what they do for one."""
 TEMPORARY_MILLISECONDS = 24 * 60 * 60 * 1000
 """A temporary file that did not grow for this long belongs to an abandoned transfer."""
+FLUSH_PAUSE_SECONDS, FLUSH_PAUSE_SECONDS_MAX = 60.0, 24 * 60 * 60.0
+"""Pause before a file is fetched again that the disk failed to write: it doubles with each failure."""
 
 _META_CLOCK = "trash.clock"
 CLOCK_KEPT_MS = 3600 * 1000
 """The trash's clock is written this often; in between it follows from what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwritten:
+    """A file that the disk failed to write."""
+
+    reason: str
+    pause: float
+    until: float
 
 
 @dataclass
@@ -49,6 +60,7 @@ class HomeDisk:
     marker: Marker
     tree: TreeRules
     now: Callable[[], int] = now_ms
+    monotonic: Callable[[], float] = time.monotonic
     trash: Trash = field(init=False)
     scan_seconds: float = 0.0
     """How long the last scan took, with what was done meanwhile."""
@@ -56,6 +68,9 @@ class HomeDisk:
     _open_folders: set[str] = field(init=False, default_factory=set[str])
     """Folders that are not left out, as seen since files were last put in place: each is listed once for a group of files."""
     _cutter: Cutter | None = field(init=False, default=None)
+    _unwritten: dict[str, _Unwritten] = field(init=False, default_factory=dict[str, _Unwritten])
+    """Files that are fetched again only after a pause, by their temporary names: another content is another file. Another
+    process tries at once."""
     _flushers: ThreadPoolExecutor | None = field(init=False, default=None)
     """While files come; they end when the next round begins."""
 
@@ -123,6 +138,9 @@ class HomeDisk:
     def incoming(self, row: FileRow) -> Incoming:
         self._check(row.path)
         self._check_obeyed(row.path)
+        unwritten = self._unwritten.get(temporary_name(row))
+        if unwritten is not None and self.monotonic() < unwritten.until:
+            raise FileTrouble(unwritten.reason)
         return IncomingFile(self.root, row, lambda placed: self._without_bit(placed, row.executable))
 
     def place(self, arrived: Sequence[tuple[Incoming, LocalFile | None]]) -> list[LocalFile | FileTrouble]:
@@ -134,6 +152,8 @@ class HomeDisk:
             (number, partial(file.complete, expected)) for number, (file, expected) in enumerate(files)
         ]
         troubled |= self._side_by_side(completed)
+        for number, (file, _) in enumerate(files):
+            self._note_flush(file.name, troubled.get(number))
         folders: dict[tuple[int, int], list[int]] = {}
         for number, (file, expected) in enumerate(files):
             if number not in troubled:
@@ -267,6 +287,15 @@ class HomeDisk:
         outcomes = [self._flushers.submit(_attempt, stripe) for stripe in stripes]
         wait(outcomes)  # all of them: the caller closes the files, whatever happened
         return {number: trouble for outcome in outcomes for number, trouble in outcome.result().items()}
+
+    def _note_flush(self, name: str, trouble: FileTrouble | None) -> None:
+        """Notes for how long a file is not fetched, or that it was written."""
+        if isinstance(trouble, FlushFailed):
+            before = self._unwritten.get(name)
+            pause = FLUSH_PAUSE_SECONDS if before is None else min(2 * before.pause, FLUSH_PAUSE_SECONDS_MAX)
+            self._unwritten[name] = _Unwritten(str(trouble), pause, self.monotonic() + pause)
+        else:
+            self._unwritten.pop(name, None)
 
     def _trash_clock(self) -> int:
         """Follows this machine's clock forwards, by ``STEP_MILLISECONDS_MAX`` at a time."""

@@ -7,7 +7,7 @@
 
 Many files are made durable side by side, and each folder once for all of them: a flush of the disk costs milliseconds, whatever
 is in it. The system begins to write a large file while it grows. What a flush failed for is thrown away: the system tells of it
-only once, and what it has in memory need not be on the disk.
+only once, and what it has in memory need not be on the disk. The disk (``disk``) has it fetched again after a growing pause.
 
 The mark names path and content: after a crash, the next attempt finds the parts that are there, checks them and goes on behind
 them. Where no file stood, the new one is linked, which fails if something stands there by now; where one stood, it is
@@ -30,7 +30,7 @@ from crystal_mirror.files.tree import content_digest
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_node.base.file_rules import TEMPORARY_PREFIX
-from crystal_node.sync.files.folders import folder_of, troubles
+from crystal_node.sync.files.folders import folder_of, trouble, troubles
 from crystal_node.sync.files.parts import read_at
 from crystal_node.sync.files.scan import look_in
 
@@ -44,6 +44,10 @@ _READ_BACK_THREADS = 2
 
 _MARK_DIGITS = 24
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+
+
+class FlushFailed(FileTrouble):
+    """The disk did not make the file durable, and what was fetched of it is gone."""
 
 
 def temporary_name(row: FileRow) -> str:
@@ -62,7 +66,7 @@ class IncomingFile:
         self._row = row
         self._placed = placed
         self._unhinted = 0
-        self._name = temporary_name(row)
+        self.name = temporary_name(row)
         self._stack = ExitStack()
         found = self._stack.enter_context(folder_of(root, row.path, create=True))
         if found is None:
@@ -138,13 +142,13 @@ class IncomingFile:
 
     def _opened(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(self._name, flags, 0o600, dir_fd=self._folder)
+        descriptor = os.open(self.name, flags, 0o600, dir_fd=self._folder)
         self._stack.callback(os.close, descriptor)
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
             # Left by a crash between link and unlink, or planted: begin with a file of our own.
-            os.unlink(self._name, dir_fd=self._folder)
-            descriptor = os.open(self._name, flags | os.O_EXCL, 0o600, dir_fd=self._folder)
+            os.unlink(self.name, dir_fd=self._folder)
+            descriptor = os.open(self.name, flags | os.O_EXCL, 0o600, dir_fd=self._folder)
             self._stack.callback(os.close, descriptor)
         return descriptor
 
@@ -204,9 +208,12 @@ class IncomingFile:
             os.utime(self._file, ns=(moment, moment))
         try:
             os.fsync(self._file)
-        except OSError:
+        except OSError as error:
             self._abandon()
-            raise
+            found = trouble(error)
+            if not isinstance(found, DiskFull):
+                found = FlushFailed(f"{found}; it is fetched again later")
+            raise found from error
 
     def _place(self, expected: LocalFile | None) -> None:
         if expected is None:
@@ -224,17 +231,17 @@ class IncomingFile:
         now = look_in(self._folder, self._target, self._row.path)
         if (now is None) != (expected is None) or (now and expected and now.stamp != expected.stamp):
             raise FileMoved("the file changed while another version was fetched")
-        os.rename(self._name, self._target, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        os.rename(self.name, self._target, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def _link(self) -> None:
         """Raises FileExistsError if anything stands in the place."""
         folder = self._folder
-        os.link(self._name, self._target, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-        os.unlink(self._name, dir_fd=folder)
+        os.link(self.name, self._target, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        os.unlink(self.name, dir_fd=folder)
 
     def _abandon(self) -> None:
         with suppress(OSError):
-            os.unlink(self._name, dir_fd=self._folder)
+            os.unlink(self.name, dir_fd=self._folder)
 
 
 def _begin_writing(descriptor: int, length: int) -> None:

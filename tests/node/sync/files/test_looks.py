@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import threading
+import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile, SeenFile
 from crystal_mirror.files.round import files_round
 from crystal_node.sync.files import incoming_file, parts, scan
-from crystal_node.sync.files.disk import FLUSHES_AT_ONCE
+from crystal_node.sync.files.disk import FLUSH_PAUSE_SECONDS, FLUSHES_AT_ONCE
 from crystal_node.sync.files.incoming_file import IncomingFile
 from crystal_node.sync.files.scan import QUIET_COARSE_NS, QUIET_NS, local_of
 from tests.support.desks import Desk, settle
@@ -214,9 +215,108 @@ def test_a_file_whose_flush_failed_once_is_fetched_from_the_beginning(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
         patch.setattr(IncomingFile, "have", begun)
+        assert laptop.files().refused.keys() == {"big.bin"}
+        laptop.disk.monotonic = lambda: time.monotonic() + FLUSH_PAUSE_SECONDS
         laptop.files()
     assert next(fails) > 0
     assert had == [0, 0]
+    assert laptop.tree() == core.tree()
+
+
+def test_a_file_that_the_disk_never_writes_is_fetched_again_after_growing_pauses_only(
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = random.Random(1).randbytes(1024 * 1024)
+    core.write("big.bin", data)
+    core.sync()
+    laptop.memory()
+    flushed, now = os.fsync, 0.0
+    laptop.disk.monotonic = lambda: now
+
+    def fsync(descriptor: int) -> None:
+        if os.fstat(descriptor).st_size == len(data):
+            raise OSError(errno.EIO, "the disk failed")
+        flushed(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        for pause in (60, 120, 240):
+            assert laptop.files().bytes_fetched == len(data), "once in a round"
+            now += pause - 1
+            report = laptop.files()
+            assert report.bytes_fetched == 0
+            assert report.refused == {
+                "big.bin": "the disk failed to read or write it; it is fetched again later"
+            }
+            now += 1
+        assert laptop.files().bytes_fetched == len(data)
+        core.write("big.bin", data[::-1])
+        core.sync()
+        laptop.memory()
+        assert laptop.files().bytes_fetched == len(data), "another content does not wait"
+        assert laptop.files().bytes_fetched == 0
+    now += 60
+    laptop.files()
+    assert laptop.tree() == core.tree()
+    assert laptop.files().refused == {}
+
+
+def test_a_file_is_durable_before_it_is_in_its_place_and_the_place_before_it_is_agreed_upon(
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core.write("notes/plan.md", "the plan")
+    core.sync()
+    laptop.memory()
+    (laptop.root / "notes").mkdir()
+    file, folder = laptop.root / "notes" / "plan.md", (laptop.root / "notes").stat()
+    flushed, steps = os.fsync, list[tuple[str, bool]]()
+
+    def fsync(descriptor: int) -> None:
+        info = os.fstat(descriptor)
+        if info.st_size == len("the plan"):
+            steps.append(("file", file.exists()))
+        elif info.st_ino == folder.st_ino:
+            steps.append(("folder", file.exists()))
+            assert laptop.book.agreed_at("notes/plan.md") is None
+        flushed(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        laptop.files()
+    assert steps == [("file", False), ("folder", True)]
+    assert laptop.book.agreed_at("notes/plan.md") is not None
+
+
+def test_no_file_is_closed_while_it_is_flushed_though_another_flush_failed_in_an_unforeseen_way(
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        core.write(f"note-{number}.md", f"note {number}")
+    core.sync()
+    laptop.memory()
+    flushed, calls, failed, ends = os.fsync, count(), threading.Event(), list[bool]()
+
+    def fsync(descriptor: int) -> None:
+        info = os.fstat(descriptor)
+        if info.st_size != len("note 0"):
+            flushed(descriptor)
+        elif next(calls) == 0:
+            failed.set()
+            raise RuntimeError("nobody foresaw this")
+        else:
+            failed.wait(5)
+            time.sleep(0.2)
+            try:
+                ends.append(os.fstat(descriptor).st_ino == info.st_ino)
+            except OSError:
+                ends.append(False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(RuntimeError, match="foresaw"):
+            laptop.files()
+        assert ends == [True, True]
+    laptop.files()
     assert laptop.tree() == core.tree()
 
 

@@ -1,12 +1,15 @@
 """What moves between two devices: many small files in few requests, a little change of a large file in little."""
 
 import random
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 
+from crystal_mirror.files import transfers
 from crystal_mirror.files.shared import FilesReport
+from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import GetBlobs, PutBlobs, Request
+from crystal_mirror.snapshots.blobs import BlobRef, sealed_blob
 from tests.support.desks import Desk, settle
 
 MIB = 1024 * 1024
@@ -92,13 +95,30 @@ def test_a_kilobyte_changed_in_a_large_file_moves_a_few_hundred_kilobytes(core: 
     assert sum(size for key, size in after.items() if key not in before) < 900_000
 
 
-def test_what_can_be_compressed_is_found_again_behind_what_cannot(core: Desk, laptop: Desk) -> None:
+def test_what_can_be_compressed_is_found_again_behind_what_cannot(
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = list[bool]()
+
+    def noted(member: Member, ref: BlobRef, content: bytes, *, compress: bool) -> tuple[str, bytes]:
+        tried.append(compress)
+        return sealed_blob(member, ref, content, compress=compress)
+
+    monkeypatch.setattr(transfers, "sealed_blob", noted)
     text = "".join(f"line {number} of the log\n" for number in range(200_000)).encode()
     film = big(4 * MIB)
     for name, content in {"log.txt": text, "disk.img": film + text}.items():
         core.store.bytes_put = 0
+        tried.clear()
         core.write(name, content[::-1] if name == "log.txt" else content)
         core.sync()
+        row = core.replica.file(name)
+        assert row is not None
+        assert len(tried) == len(row.parts)
+        ends = accumulate(part.length for part in row.parts)
+        noise = sum(end <= len(film) for end in ends) if name == "disk.img" else 0
+        assert sum(tried[:noise]) == (4 + (noise - 1) // 8 if noise else 0), "one of eight, after four"
+        assert sum(not each for each in tried[noise:]) <= 7, "as soon as one gets smaller, each of them"
         sealed = core.store.bytes_put - (4 * MIB if name == "disk.img" else 0)
         assert sealed < len(text) / 2.5, name
     settle(core, laptop)

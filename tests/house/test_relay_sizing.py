@@ -15,7 +15,7 @@ def test_devices_wait_and_messages_reach_a_real_relay(monkeypatch: pytest.Monkey
     # Two messages of two entries, a listing, three questions and the reads of both devices; each entry wakes who waits.
     of_messages = 2 * (2 + 1 + 3 + 2 * relay_sizing.READS_OF_A_MESSAGE)
     assert sized.requests >= of_messages or sized.unanswered  # on a machine that stood still for 20 seconds
-    assert sized.window_seconds >= 1.0
+    assert sized.window_seconds >= 0.99, "two clocks"
     assert 20 < sized.megabytes < 1_000
     assert sized.processor_seconds >= 0
     assert sized.operations == Operations(), "a directory has none"

@@ -17,9 +17,16 @@ from tests.node.capture.redaction_cases import TOKENS
 CASES = [case for name in ("seen.txt", "held_back.txt") for case in read_cases(name)]
 CAUGHT = [case for case in CASES if not case.survives(redact(case.framed()).text)]
 """What the rules find in a text. A copy's line has to lose as much."""
+
+
+def _tells_nothing(key: str) -> bool:
+    """Whether no value is taken for a credential because of this key."""
+    return not redact(json.dumps({key: "Tr0ub4dor&3xyz"})).counts
+
+
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text().filter(_tells_nothing), inner),
 )
 
 

@@ -45,15 +45,11 @@ class Delivery:
 class Lane:
     """A fixed number of threads with one bounded queue of calls."""
 
-    def __init__(self, name: str, *, threads: int, pending_max: int, together: int = 1) -> None:
-        """`together`: so many calls to `run` in one turn of the loop go to one thread. For short calls: waking a thread for
-        each would cost as much."""
+    def __init__(self, name: str, *, threads: int, pending_max: int) -> None:
         self._pending_max = pending_max
         self._pending = 0
         self._closed = False
-        self._together = together
-        self._gathered: list[Callable[[], None]] = []
-        self._queue: SimpleQueue[list[Callable[[], None]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads = [
             Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
         ]
@@ -77,15 +73,9 @@ class Lane:
         """
         future: asyncio.Future[Result] = delivery.loop.create_future()
         try:
-            work = self._admitted(
-                delivery, partial(_outcome, call), partial(_settle, future, unwanted), owed=owed
-            )
-            self._gathered.append(work)
-            if len(self._gathered) >= self._together:
-                self._send()
-            elif len(self._gathered) == 1:
-                delivery.loop.call_soon(self._send)
-            del work
+            report = partial(_settle, future, unwanted)
+            self._queue.put(self._admitted(delivery, partial(_outcome, call), report, owed=owed))
+            del report
             if leave:
                 return await _while_wanted(future, unwanted)
             return await to_its_end(future, unwanted)
@@ -97,7 +87,7 @@ class Lane:
         self, delivery: Delivery, call: Callable[[], Result], report: Callable[[Result], None]
     ) -> None:
         """Run `call`, which raises nothing, in a thread, and then `report` in the loop. Raises as `run`."""
-        self._queue.put([self._admitted(delivery, call, report, owed=False)])
+        self._queue.put(self._admitted(delivery, call, report, owed=False))
 
     def close(self) -> None:
         """Run the queued calls, then end the threads. Blocks. No caller of `run` may be waiting any more."""
@@ -117,15 +107,9 @@ class Lane:
         self._pending += 1
         return partial(self._call, delivery, call, report)
 
-    def _send(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            self._queue.put(gathered)
-
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
-            while work:
-                work.pop(0)()
+            work()
             del work  # or an idle thread would keep its last result and request in memory
 
     def _call(self, delivery: Delivery, call: Callable[[], Result], report: Callable[[Result], None]) -> None:

@@ -34,7 +34,7 @@ from crystal_relay.local.database import error_of_sqlite, open_for_reading
 from crystal_relay.local.files import ObjectFiles
 from crystal_relay.local.reader import RowReader, Rows
 from crystal_relay.local.writer import Results, RowWriter, Write
-from crystal_relay.store import Listed, Object
+from crystal_relay.store import Object
 from crystal_relay.wire import ListedObject, ListReply
 from tests.support.processes import eventually
 
@@ -346,31 +346,6 @@ async def test_lookups_of_one_turn_of_the_loop_are_one_statement(
     found = await asyncio.gather(*(store.get(key) for key in keys))
     assert [each.size for each in found] == [20_000 + number for number in range(8)]
     assert statements == [keys]
-    await store.aclose()
-
-
-async def test_four_lists_of_one_turn_of_the_loop_wake_one_thread_and_the_next_four_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = LocalStore(tmp_path)
-    await store.put_new(KEY, b"1")
-    select, threads = RowReader.select, dict[str, int]()
-    both_at_work = threading.Barrier(2, timeout=10)
-
-    def watched(self: RowReader, prefix: str, after: str, limit: int) -> list[Listed]:
-        first = threading.get_ident() not in threads.values()
-        threads[after] = threading.get_ident()
-        if first:
-            both_at_work.wait()  # or one might have done all before the other woke
-        return select(self, prefix, after, limit)
-
-    monkeypatch.setattr(RowReader, "select", watched)
-    afters = [f"v/a/{number}" for number in range(8)]
-    found = await asyncio.gather(*(store.list("v/a/", after=after) for after in afters))
-    assert [[each.key for each in page.entries] for page in found] == [[KEY]] * 8
-    first, second = ({threads[after] for after in some} for some in (afters[:4], afters[4:]))
-    assert len(first) == len(second) == 1
-    assert first != second
     await store.aclose()
 
 

@@ -6,33 +6,10 @@ import gc
 import weakref
 from collections.abc import Generator
 from functools import partial
-from threading import get_ident
 
 import pytest
 
 from crystal_relay.threads import Delivery, Lane
-
-
-async def test_calls_of_one_turn_that_go_to_a_thread_together_end_each_by_itself() -> None:
-    lane = Lane("test", threads=2, pending_max=100, together=4)
-    delivery = Delivery(asyncio.get_running_loop())
-
-    def call(number: int) -> tuple[int, int]:
-        if number % 5 == 3:
-            raise ValueError(number)
-        return number, get_ident()
-
-    async def ask(number: int) -> tuple[int, int] | None:
-        with contextlib.suppress(ValueError):
-            return await lane.run(delivery, partial(call, number), leave=number % 2 == 0)
-        return None
-
-    async with asyncio.timeout(10):
-        found = await asyncio.gather(*(ask(number) for number in range(11)))
-    assert [None if each is None else each[0] for each in found] == [0, 1, 2, None, 4, 5, 6, 7, None, 9, 10]
-    for batch in (found[:4], found[4:8], found[8:]):
-        assert len({each[1] for each in batch if each is not None}) == 1
-    await asyncio.to_thread(lane.close)
 
 
 class Request:

@@ -60,8 +60,6 @@ from crystal_relay.threads import Delivery, Lane
 INLINE_BYTES_MAX = 256 * KIB
 """Up to this size an object stands in its row. Measured: docs/decisions/0123-parts-on-their-way.md."""
 READER_THREADS = 2
-READS_TOGETHER_MAX = 4
-"""Reads that one thread does after another, beside batches of look-ups: few, so that a slow one delays few others."""
 FILE_THREADS = 4
 PENDING_CALLS_MAX = 4096
 
@@ -95,12 +93,7 @@ class LocalStore:
         self._writer = RowWriter(connection, self._room, self._written)
         self._recent = Recent()
         self._waiting: dict[Write, asyncio.Future[None]] = {}
-        self._readers = Lane(
-            "relay-reader",
-            threads=READER_THREADS,
-            pending_max=PENDING_CALLS_MAX,
-            together=READS_TOGETHER_MAX,
-        )
+        self._readers = Lane("relay-reader", threads=READER_THREADS, pending_max=PENDING_CALLS_MAX)
         self._file_lane = Lane("relay-files", threads=FILE_THREADS, pending_max=PENDING_CALLS_MAX)
         self._rows = RowReader(self._database, self._files)
         self._lookups = Lookups(self._rows, self._readers)
